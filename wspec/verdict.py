@@ -96,12 +96,12 @@ class Judge:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with tiles undivided,
-        with a block for each, and with no dot left in flight from one iteration to the next, one after the other.
-        Shared memory that is too little: with less in it. Registers that it spills: also with more of them for a
-        producer that holds pointers, with one block on an SM, with one consumer, with a task that stores, and with
-        rings of one buffer; the same where it miscompiles. What could not be checked in the time there is: with rings
-        of two. What is not proved: with a block for each tile, where tasks share the tile, and with one consumer, as
-        two of them store in no order. None for a plan that a person gave.
+        with a block for each, and with no dot left in flight from one iteration to the next, one after the other; the
+        last by itself, too. Shared memory that is too little: with less in it. Registers that it spills: also with more
+        of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task that stores,
+        and with rings of one buffer; the same where it miscompiles. What could not be checked in the time there is:
+        with rings of two. What is not proved: with a block for each tile, where tasks share the tile, and with one
+        consumer, as two of them store in no order. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -124,7 +124,8 @@ class Judge:
         if code == "serialized-wgmma":
             undivided = [{"stream_k": False}] if plan.stream_k and options.stream_k is None else []
             waits = [] if {"overlap": False} in fewer or not options.overlap else [{"overlap": False}]
-            return self._in_turn([*fewer, *undivided, *one_tile, *waits])
+            changes = [*fewer, *undivided, *one_tile]
+            return (*self._in_turn([*changes, *waits]), *(self._in_turn(waits) if changes else ()))
         fewer += one
         alone = [{"blocks": 1}] if plan.blocks_per_sm > 1 and options.blocks is None else []
         most = self._for_producer(plan)
