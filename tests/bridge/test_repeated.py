@@ -245,10 +245,24 @@ def test_a_plain_launch_is_decided_once_too(card: Card, monkeypatch: pytest.Monk
     assert plain == 256 < specialized
 
 
-def strided(more: int) -> tuple[Any, ...]:
-    """A product whose rows have so many elements more."""
+def test_launches_with_boxes_of_products_alone_are_decided_once(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of C cannot be stored as boxes: another binary, whose launches make two descriptors, and of other sizes
+    the one that makes three."""
+    uneven, other, even = strided(8, 4), strided(8, 4), strided(8)
+    asked = Asked(monkeypatch, card, pointer_kernels.product, STRIDED, (uneven, (8, 1)))
+    for case, often in ((uneven, True), (other, False), (even, True), (uneven, False), (even, False)):
+        expected, _ = asked.of(asked.anew, case, (8, 1))
+        found, decided = asked.of(asked.ours, case, (8, 1))
+        assert found == expected and len(found) == 1 and bool(decided) is often
+        assert _threads(found) > 256, "specialized"
+
+
+def strided(more: int, more_of_c: int | None = None) -> tuple[Any, ...]:
+    """A product whose rows have so many elements more; those of C may have others."""
     m, n, k = 256, 512, 128
-    a, b, c = (torch.zeros(rows, columns + more).bfloat16()[:, :columns] for rows, columns in ((m, k), (k, n), (m, n)))
+    wider = more, more, more if more_of_c is None else more_of_c
+    shapes = zip(((m, k), (k, n), (m, n)), wider, strict=True)
+    a, b, c = (torch.zeros(rows, columns + one).bfloat16()[:, :columns] for (rows, columns), one in shapes)
     return a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride()
 
 

@@ -112,7 +112,7 @@ class Ready:
         if scratch is not None:
             writes.append((len(places), 0, scratch.place))
         given = recorded.block, bytes(recorded.contents), recorded.function
-        start = again(*given, len(places) + bool(scratch), writes, pairs) or _slowly(*given, writes, pairs)
+        start = again(*given, len(places) + bool(scratch), writes, pairs) or _Slowly(*given, writes, pairs)
         kind = _kind(len(places), tuple([one.begins for one in derived]), of, scratch is not None)
         offsets = tuple([one.offset for one in derived])
         return kind(kernel, start, _all_of(recorded.relied), recorded.kept, offsets, scratch)
@@ -123,26 +123,28 @@ class Ready:
         raise NotImplementedError
 
 
-def _slowly(of: Block, contents: bytes, function: int, writes: Writes, pairs: Pairs) -> Callable[..., int]:
+class _Slowly:
     """`direct.again` where there is no compiler of C, one launch at a time."""
-    call, lock, block = cuda.launch_call(), threading.Lock(), Block(of.size, of.offsets)
-    slots = [(block.slot(place), at, add) for at, add, place in writes]
 
-    def start(*addresses: int) -> int:
-        if any(
-            addresses[one] < addresses[other] + reached and addresses[other] < addresses[one] + reach
-            for one, reach, other, reached in pairs
-        ):
+    def __init__(self, of: Block, contents: bytes, function: int, writes: Writes, pairs: Pairs) -> None:
+        self.of = of  # which says how launches start, and so has to stay
+        self.block, self.contents, self.function, self.pairs = Block(of.size, of.offsets), contents, function, pairs
+        self.slots = [(self.block.slot(place), at, add) for at, add, place in writes]
+        self.call, self.lock = cuda.launch_call(), threading.Lock()
+
+    def __call__(self, *addresses: int) -> int:
+        """The driver's status, or -1."""
+        for one, reach, other, reached in self.pairs:
+            if addresses[one] < addresses[other] + reached and addresses[other] < addresses[one] + reach:
+                return -1
+        if self.call is None:
             return -1
-        with lock:
-            memmove(block.address, contents, len(contents))
-            for slot, at, add in slots:
+        with self.lock:
+            memmove(self.block.address, self.contents, len(self.contents))
+            for slot, at, add in self.slots:
                 slot.value = addresses[at] + add
-            status = call(block.address, function, block.parameters, None) if call is not None else -1
+            status = self.call(self.block.address, self.function, self.block.parameters, None)
         return -1 if status == cuda.NO_CONTEXT else status
-
-    start.of = of  # type: ignore[attr-defined]  # it says how launches start, and has to stay
-    return start
 
 
 def _all_of(relied: Sequence[Callable[[], Any]]) -> Callable[[], Any] | None:

@@ -18,8 +18,16 @@ from wspec.passes.epilogue_overlap.choice import choose_epilogue_overlap
 from wspec.passes.persistent.persist import obstacle
 from wspec.passes.stream_k.choice import hindrance
 from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
-from wspec.plan import exclusions
-from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PIPELINING, STREAM_K, check_asked, why_not
+from wspec.plan.exclusions import (
+    COARSENING,
+    EXCLUDED,
+    OPTIMIZATIONS,
+    OVERLAP,
+    PIPELINING,
+    STREAM_K,
+    check_asked,
+    why_not,
+)
 from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan, is_shallow
 from wspec.planner.chain import has_converter
@@ -128,7 +136,7 @@ def _walking(module: Operation, machine: Machine, options: Options) -> Plan | De
 def _finished_later(module: Operation, divided: Plan | Declined, machine: Machine, options: Options) -> Plan | None:
     """With whole tiles that are finished beside the next ones' first products, where that pays: of the two a loop with
     two products is faster so (docs/results/plans.md)."""
-    if not isinstance(divided, Plan) or not exclusions.OPTIMIZATIONS[PIPELINING].used(divided):
+    if not isinstance(divided, Plan) or not OPTIMIZATIONS[PIPELINING].used(divided):
         return None
     whole = replace(WHOLE, stream_k=Decision(None, EXCLUDED[frozenset((STREAM_K, OVERLAP))]))
     plan = _planned(module, whole, machine, options)
