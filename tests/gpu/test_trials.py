@@ -39,7 +39,8 @@ def test_looks_come_again_though_launches_are_written_down(monkeypatch: pytest.M
         ways["ordinary"] += 1
         call(self, *args)
 
-    monkeypatch.setattr(trial, "CLOSE", 1e3)
+    for bound, value in {"CLOSE": 1e3, "HOT_MS": 1e9, "HOST_BOUND": 0.0}.items():  # each look tells, others follow
+        monkeypatch.setattr(trial, bound, value)
     monkeypatch.setattr(Trial, "_settle", decide)
     monkeypatch.setattr(Trial, "__call__", ordinary)
     monkeypatch.setattr(Plain, "start", plain)
