@@ -57,7 +57,7 @@ def made(*, rounded: bool, bound: bool, **options: Any) -> tuple[Operation, Oper
     return found.module, final, found.disjoint
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("depth", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize(("rounded", "bound"), [(True, True), (True, False), (False, False)])
 def test_a_peeled_iteration_asks_what_the_others_ask(rounded: bool, bound: bool, persistent: bool, depth: int) -> None:

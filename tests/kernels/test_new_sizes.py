@@ -169,13 +169,15 @@ def of_int8() -> Callable[[int], Any]:
 @pytest.mark.parametrize(
     ("of", "launches"),
     [
-        *((lambda d=d, c=c: of_attention(d, c), attention_kernels) for d in (64, 128) for c in (False, True)),
+        *((lambda c=c: of_attention(64, c), attention_kernels) for c in (False, True)),
+        (lambda: of_attention(128, False), attention_kernels),
+        pytest.param(lambda: of_attention(128, True), attention_kernels, marks=pytest.mark.slow),
         *((lambda c=c: of_views(c), attention_kernels) for c in (False, True)),
         (of_wholes, attention_kernels),
         (of_matmul, matmul_kernels),
         (of_odd_columns, matmul_kernels),
         (of_int8, quantized_kernels),
-        (of_int4, quantized_kernels),
+        pytest.param(of_int4, quantized_kernels, marks=pytest.mark.slow),
     ],
 )
 def test_a_new_size_is_launched_as_the_ordinary_way_would(

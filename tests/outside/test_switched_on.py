@@ -19,6 +19,7 @@ NAMES = (
     "triton-attention-causal-d128-s2", "gluon-gemm", "gluon-attention", "gluon-pointers", "gluon-persistent",
     "gluon-rows",
 )  # fmt: skip
+LONG = ("triton-attention-causal-d128-s2",)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def launch_of(name: str) -> Any:
     return launch
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in NAMES])
 def test_off_on_and_off(name: str, driver: FakeDriver) -> None:
     """What is specialized has another binary, the rest the same one; afterwards all have what they had."""
     launch = launch_of(name)

@@ -202,7 +202,7 @@ def test_one_block_is_played_quickly_and_jumps_change_nothing(dim: int) -> None:
     assert jumped.busy == pytest.approx(exact.busy, rel=1e-3)
 
 
-@pytest.mark.parametrize("dim", (128, 256))
+@pytest.mark.parametrize("dim", (256, pytest.param(128, marks=pytest.mark.slow)))
 def test_causal_is_about_half(dim: int) -> None:
     full, half = (
         simulator(dim, causal).predict(point(dim, causal).arguments, point(dim, causal).grid)
