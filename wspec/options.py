@@ -145,6 +145,15 @@ class Options:
     interleave_rows: bool = _option(
         True, Spec(bool, "where ptxas computes the rows of a tile one after the other, it is kept from it")
     )
+    turned_tiles: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "tiles that are turned or reshaped in registers before a product reads them are loaded ahead of time, too. "
+            "auto: where a plan with their rings fits, and compiles to as good code",
+            optional=True,
+        ),
+    )
     packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
@@ -300,6 +309,7 @@ class OptionArguments(TypedDict, total=False):
     hold_waits: bool | None
     programmatic_launch: bool | None
     interleave_rows: bool
+    turned_tiles: bool | None
     packed_dequantization: bool
     specialize: bool
     promote: bool | None

@@ -16,6 +16,7 @@ from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.plan.fill import Fill
+from wspec.plan.partition import TURNS
 from wspec.plan.plan import Plan, is_shallow
 from wspec.plan.registers import launch_registers
 from wspec.tile_scheduler import TABLE, LaunchWay
@@ -101,7 +102,8 @@ class Judge:
         of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task that stores,
         and with rings of one buffer; the same where it miscompiles. What could not be checked in the time there is:
         with rings of two. What is not proved: with a block for each tile, where tasks share the tile, and with one
-        consumer, as two of them store in no order. None for a plan that a person gave.
+        consumer, as two of them store in no order. Where either is so, at last: without rings for tiles that are turned
+        or reshaped in registers. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -113,9 +115,12 @@ class Judge:
         one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
         may_be_one = plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1
         one = [{"consumers": 1}] if may_be_one else []
+        turns = self.options.turned_tiles is None and any(f'"{name}"' in (verdict.text or "") for name in TURNS)
+        as_laid_out = [{"turned_tiles": False}] if turns else []
         if code == "check-undecided":
             both = self._in_turn([*one_tile, *one])
-            return (both[0], *self._in_turn(one), *both[1:]) if one_tile else both
+            first = (both[0], *self._in_turn(one), *both[1:]) if one_tile else both
+            return (*first, *self._in_turn(as_laid_out))
         fewer: list[dict[str, Any]] = []
         if options.overlap and any(schedule.stage1 for schedule in plan.loops):
             fewer.append({"overlap": False})
@@ -136,6 +141,7 @@ class Judge:
             found.append(self.varied({"chain": "on"}))
         if options.depth is None and not is_shallow(plan.channels):
             found.append(self.varied({"depth": 1}))
+        found += self._in_turn([*as_laid_out, *one_tile, *fewer]) if as_laid_out else ()
         return tuple(found)
 
     def _in_turn(self, changes: list[dict[str, Any]]) -> tuple[Judge, ...]:

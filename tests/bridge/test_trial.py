@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +94,7 @@ class Stage:
         )
         self.trial = Trial(
             self.card.ours, source, plain, PAIRS, self.begins, lambda: Event(self.card), lambda: self.is_capturing,  # type: ignore[arg-type]
-            self.card.keep_busy,
+            contextlib.nullcontext, self.card.keep_busy,
         )  # fmt: skip
 
     def launch(self, times: int, n: int = 5) -> list[str]:
@@ -236,6 +237,24 @@ def test_long_kernels_on_an_idle_card() -> None:
 def test_a_graph_has_no_turns() -> None:
     stage = Stage(Card(ours_ms=3.0), is_capturing=True)
     assert stage.launch(2 * len(TURNS)) == ["ours"] * 2 * len(TURNS)
+
+
+@pytest.mark.parametrize("ours_ms", [1.0, 3.0])
+@pytest.mark.parametrize("turns", [1, 2, 2 * PAIRS])
+def test_a_graph_holds_what_was_faster_so_far(ours_ms: float, turns: int) -> None:
+    stage = Stage(Card(ours_ms=ours_ms))
+    stage.launch(QUIET + 1 + turns)
+    stage.is_capturing = True
+    assert stage.launch(3) == ["ours" if turns == 1 or ours_ms == 1.0 else "plain"] * 3
+    stage.is_capturing = False
+    assert stage.launch(2 * PAIRS + 3)[-1] == ("ours" if ours_ms == 1.0 else "plain")
+
+
+def test_a_graph_is_told_nothing_by_turns_that_the_card_has_not_come_to() -> None:
+    stage = Stage(Card(ours_ms=3.0, is_stuck=True))
+    stage.launch(QUIET + 1 + 2 * PAIRS)
+    stage.is_capturing = True
+    assert stage.launch(2) == ["ours"] * 2
 
 
 def test_a_plain_kernel_that_does_not_compile() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import memmove
 from typing import Any
 
@@ -162,6 +164,25 @@ def _all_of(relied: Sequence[Callable[[], Any]]) -> Callable[[], Any] | None:
 def is_capturing() -> bool:
     """A graph keeps memory of its own."""
     return has_card() and torch.cuda.is_current_stream_capturing()
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """What of other streams the card is asked here does not end the graph that this thread captures."""
+    cuda, mode = _driver(), ctypes.c_int(_RELAXED)
+    cuda.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        cuda.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 @functools.cache

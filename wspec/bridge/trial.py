@@ -4,7 +4,8 @@ The gate's model is right about kernels like those that it was calibrated with. 
 them, and a launch's sizes decide too. So a kernel that the model lets through proves itself: of each size, launches are
 timed with events, some of either kind, each of them made once, as it would be anyway. Nobody waits for the card. Where
 the host is slower than the card, its times would be the host's: a card that has nothing left to do is then kept busy
-while a launch is made, for twice as long as the host took before. While a graph is captured there are no turns.
+while a launch is made, for twice as long as the host took before. While a graph is captured there are no turns: it
+holds the kernel that was faster so far.
 
 A card that has just begun to work runs at a higher clock than one that has worked for a tenth of a second, while memory
 and L2 are as fast; so which of two kernels is faster may change. Where the two were close they take turns again, later,
@@ -18,12 +19,13 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
-from wspec.bridge.again import is_capturing
+from wspec.bridge.again import asking, is_capturing
 from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, is_hooked
@@ -131,12 +133,13 @@ class Trial:
         begins: bool = True,
         event: Callable[[], Event] = _new_event,
         is_capturing: Callable[[], bool] = is_capturing,
+        asking: Callable[[], AbstractContextManager[None]] = asking,
         keep_busy: Callable[[float], None] = _keep_busy,
         how: str = "specialized",  # it is that runs beside the plain one
     ) -> None:
         self.run, self.source, self.plain, self.pairs, self.begins = run, source, plain, pairs, begins
         self.how = how
-        self.event, self.is_capturing, self.keep_busy = event, is_capturing, keep_busy
+        self.event, self.is_capturing, self.asking, self.keep_busy = event, is_capturing, asking, keep_busy
         numbers = [slot for slot in slots_of(source.ast.signature) if slot is not None]
         self._read = reader(numbers, BEFORE)
         self.contests: dict[tuple[int, ...], Contest] = {}
@@ -173,8 +176,14 @@ class Trial:
 
     def _take_turn(self, key: tuple[int, ...], launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         contest = self.contests.get(key) or Contest(begins=self.begins)
-        if contest.keeps is not None or self.is_capturing() or is_hooked():
-            self._start(contest.begins if contest.keeps is None else contest.keeps, launch, rest)
+        if contest.keeps is not None:
+            self._start(contest.keeps, launch, rest)
+            return
+        if self.is_capturing():
+            self._start(self._so_far(contest), launch, rest)
+            return
+        if is_hooked():
+            self._start(contest.begins, launch, rest)
             return
         contest.launches += 1
         if contest.launches == (QUIET + 1 if self.begins else 1) and not self._has_plain():
@@ -248,12 +257,25 @@ class Trial:
         found = [turn.elapsed_ms() for turn in contest.turns if turn.ours == ours]
         return [one for one in found if one is not None]
 
+    def _medians(self, contest: Contest) -> tuple[float, float]:
+        ours, plain = (statistics.median(self._times(contest, ours)) for ours in (True, False))
+        return ours, plain
+
+    def _so_far(self, contest: Contest) -> bool:
+        """Does a graph hold the specialized kernel, which is captured before the trial is over?"""
+        with self.asking():
+            ended = replace(contest, turns=[turn for turn in contest.turns if turn.end.query()])
+            if not all(self._times(ended, ours) for ours in (True, False)):
+                return contest.begins
+            ours_ms, plain_ms = self._medians(ended)
+        return ours_ms <= TOLERANCE * plain_ms
+
     def _settle(self, contest: Contest) -> None:
         contest.tried, contest.end = 0, None
         if not self._can_tell(contest):
             contest.keeps = contest.begins
             return
-        times = [statistics.median(self._times(contest, ours)) for ours in (True, False)]
+        times = self._medians(contest)
         contest.turns.clear()
         contest.keeps = times[0] <= TOLERANCE * times[1]
         contest.looks += 1

@@ -62,15 +62,16 @@ def walks_by_programs(loop: Operation) -> bool:
     return any(begin is not None and begin.name == "tt.get_program_id" for begin in begins)
 
 
-def find_sites(flow: Dataflow) -> list[Site]:
-    """Every load that can be a channel, in program order.
+def find_sites(flow: Dataflow, turned: bool = True) -> list[Site]:
+    """Every load that can be a channel, in program order; `turned`: those of tiles too that are turned or reshaped in
+    registers.
 
     Of those through pointers only what the loops stream: a tile from before them is loaded once, by who reads it.
     """
     sites: list[Site] = []
     for load in flow.function.walk():
         fill = fill_of(load)
-        if fill is None or not _CAN_FILL[fill](load) or not feeds_dot(flow, load):
+        if fill is None or not _CAN_FILL[fill](load) or not feeds_dot(flow, load, turned):
             continue
         hot = any(load.is_inside(loop) for loop in flow.hot_loops)
         if hot or (fill is Fill.TMA and any(_precedes(load, loop) for loop in flow.hot_loops)):
@@ -100,8 +101,9 @@ _CAN_FILL: dict[Fill, Callable[[Operation], bool]] = {
 }
 
 
-def feeds_dot(flow: Dataflow, load: Operation) -> bool:
-    """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot?"""
+def feeds_dot(flow: Dataflow, load: Operation, turned: bool = True) -> bool:
+    """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot? `turned`: or when it has been
+    turned or reshaped in registers."""
     work, seen = [load.result], set()
     while work:
         value = work.pop()
@@ -112,12 +114,15 @@ def feeds_dot(flow: Dataflow, load: Operation) -> bool:
             if user.name in DOTS:
                 return True
             row = info(user.name)
-            if user.name in VIEWS or user.name == "ttg.local_alloc" or (row is not None and row.category in _CARRIERS):
+            views = user.name in VIEWS or (turned and user.name in TURNS)
+            if views or user.name == "ttg.local_alloc" or (row is not None and row.category in _CARRIERS):
                 work += user.results
     return False
 
 
-_CARRIERS = frozenset({"elementwise", "layout", "view"})
+_CARRIERS = frozenset({"elementwise", "layout"})
+TURNS = frozenset({"tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat"})
+"""What turns or reshapes a tile in registers."""
 
 
 def find_loops(flow: Dataflow) -> list[Operation]:
@@ -143,9 +148,9 @@ def find_loops(flow: Dataflow) -> list[Operation]:
     return loops
 
 
-def find_streams(flow: Dataflow) -> list[Site]:
-    """The loads that can be channels. Raises Declined when no loop has one."""
-    sites, loops = find_sites(flow), flow.hot_loops
+def find_streams(flow: Dataflow, turned: bool = True) -> list[Site]:
+    """The loads that can be channels, as `find_sites` has them. Raises Declined when no loop has one."""
+    sites, loops = find_sites(flow, turned), flow.hot_loops
     if not any(site.hot for site in sites):
         every = [op for loop in loops for op in loop.walk() if op.name == "tt.load"]
         load = next((op for op in every if feeds_dot(flow, op)), every[0] if every else loops[0])

@@ -22,6 +22,7 @@ from wspec.passes.packed_dequantization.choice import with_packed
 from wspec.plan.plan import Channel, Plan, Prediction, Task
 from wspec.plan.stores import OWN, SUBTILES
 from wspec.planner.cuts import Cut
+from wspec.planner.gate import own_loads_cycles
 
 
 def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machine) -> Prediction:
@@ -49,13 +50,17 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
         "shared memory": crossing / machine.smem_rate,
         "multiplying": multiply.mma + multiply.compute / CORE_RATE + waited,
     }
+    streamed = {load for channel in plan.channels if not channel.is_computed for load in channel.loads}
+    bounds["multiplying"] += own_loads_cycles(hot, streamed, machine)
     if len(sending) < len(plan.helpers):
         bounds["multiplying"] += handshake / TILE_TRIPS
     for helper in sending:
         other = others[helper.name]
         busy = other.mma + other.compute / CORE_RATE
         through = (moved[helper.name] + read[helper.name]) / HELPER_SMEM + operand_bytes(hot) / machine.smem_rate
-        bounds[helper.name] = busy + through + (handshake if here else 0.0)
+        alone = loops[helper.name]
+        itself = 0.0 if alone is None else own_loads_cycles(alone, streamed, machine)
+        bounds[helper.name] = busy + through + itself + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
     return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
 

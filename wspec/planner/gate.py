@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from wspec.diagnostics import Declined
@@ -34,6 +34,7 @@ class SpecializedLoops:
     blocks: int  # that share an SM
     overlaps: bool  # does an iteration of a chain of dots run beside the next one?
     depth: int  # buffers of the rings
+    streamed: frozenset[int]  # loads that fill them
     copied: frozenset[Operation] = frozenset()  # loads that the producer's threads make themselves
     borrowing: frozenset[int] = frozenset()  # loads that use another one's barriers
 
@@ -69,7 +70,8 @@ def predict(
         before = max(estimate.cycles(replace(plain, work=replace(work, tma=0.0))) + beside, work.tma)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
     if converts(loop):
-        cycles, before = converting_cycles(loop, work, arranged.blocks, ours.block_groups, machine)
+        waits = own_loads_cycles(loop, arranged.streamed, machine)
+        cycles, before = converting_cycles(loop, work, arranged.blocks, ours.block_groups, waits, machine)
         bounds["converting operands"] = cycles
     if any(load.is_inside(one) for load in copied for one in loops):
         size = sum(byte_size(load.result.type) for load in copied if load.is_inside(loop))
@@ -82,9 +84,10 @@ def _specialized(loop: Operation, ours: Iteration, arranged: SpecializedLoops, m
     """A buffer is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a
     part of an iteration later."""
     streams, blocks, dots = accumulates_only(loop, arranged.copied), arranged.blocks, len(_dots(loop))
-    loads = _loads(loop, arranged.copied)
+    loads = [load for load in _loads(loop, arranged.copied) if id_of(load) in arranged.streamed]
     barriers = len(loads) - sum(id_of(op) in arranged.borrowing for op in loop.walk())
     delay = estimate.consumer_delay(barriers, 0 if arranged.overlaps or streams else dots, machine)
+    delay += own_loads_cycles(loop, arranged.streamed, machine)
     trip = estimate.round_trip(_bytes_of(loads), delay, ours.mma / max(1, dots), machine)
     arrives = trip / (blocks * max(1.0, arranged.depth - 1 / max(1, dots)))
     least = max(estimate.producer_cycles(len(loads), barriers, blocks, machine), arrives)
@@ -109,8 +112,14 @@ def _plain(
     return Way(work, groups, own, 2 if streams else 1, delay, arrives)
 
 
+def own_loads_cycles(loop: Operation, streamed: Collection[int], machine: Machine) -> float:
+    """Of an iteration of a task, waiting for the boxes that it loads itself, one after the other."""
+    own = [op for op in loop.walk() if op.name == "tt.descriptor_load" and id_of(op) not in streamed]
+    return sum(estimate.round_trip(byte_size(load.result.type), 0, 0, machine) for load in own)
+
+
 def _loads(loop: Operation, copied: frozenset[Operation]) -> list[Operation]:
-    """Those of a loop whose tiles a specialized kernel has in rings."""
+    """Those of a loop whose tiles come while something else goes on, or can."""
     return [op for op in loop.walk() if op in copied or op.name == "tt.descriptor_load"]
 
 

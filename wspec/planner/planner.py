@@ -47,6 +47,7 @@ from wspec.plan.partition import (
     check_understood,
     decline,
     find_loops,
+    find_sites,
     find_streams,
     together,
 )
@@ -64,11 +65,25 @@ from wspec.target.hopper import CONSUMER_REGISTERS, WARP_GROUP
 
 def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     """The plan for the function whose graph this is. Raises Declined when it is to be left alone."""
-    function = flow.function
-    check_understood(function)
+    check_understood(flow.function)
     check_effects(flow)
     loops = find_loops(flow)
-    sites = find_streams(flow)
+    sites = find_streams(flow, options.turned_tiles is not False)
+    try:
+        return _made(flow, loops, sites, machine, options)
+    except Declined as declined:
+        fewer = find_sites(flow, turned=False)
+        if options.turned_tiles is not None or fewer == sites or not any(site.hot for site in fewer):
+            raise
+        try:
+            return _made(flow, loops, fewer, machine, options)
+        except Declined:
+            raise declined from None
+
+
+def _made(flow: Dataflow, loops: list[Operation], sites: list[Site], machine: Machine, options: Options) -> Plan:
+    """With these channels. Raises Declined."""
+    function = flow.function
     for site in sites:
         check_addresses(flow, site)
     check_memory(flow, sites)
@@ -200,7 +215,8 @@ def _without_chain(
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
     depth = min((one.depth for one in channels if one.streams), default=1)
     borrowing = frozenset(load for one in channels if one.barriers for load in one.loads)
-    arranged = SpecializedLoops(groups, blocks, late, depth, copied, borrowing)
+    streamed = frozenset(load for one in channels for load in one.loads)
+    arranged = SpecializedLoops(groups, blocks, late, depth, streamed, copied, borrowing)
     prediction = predict(loops, warps, arranged, ours, machine)
     subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(
