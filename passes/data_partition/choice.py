@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
@@ -99,6 +101,25 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
                 found[id_of(op)] = _counted(op.result, dim)
         elif op.name == "tt.descriptor_store" and (dim := slicing.dim(op.operands[1])) is not None:
             found[id_of(op)] = _counted(op.operands[1], dim)
+    return found
+
+
+def repeated(loop: Operation, loads: Sequence[Operation], sliced: Collection[int]) -> list[Operation]:
+    """What of an iteration all replicas compute, each for itself: on tiles of which each reads the whole."""
+    ops = [op for op in loop.walk() if op.name not in DOTS]
+    divided = [load.result for load in loads if id_of(load) in sliced]
+    own = set(_behind(ops, [*divided, *(op.result for op in loop.walk() if op.name in DOTS)]))
+    whole = _behind(ops, [load.result for load in loads if id_of(load) not in sliced])
+    return [op for op in whole if op not in own]
+
+
+def _behind(ops: list[Operation], values: Iterable[Value]) -> list[Operation]:
+    """Those of the operations, in program order, that compute on these values."""
+    found, known = [], set(values)
+    for op in ops:
+        if any(value in known for value in op.operands):
+            found.append(op)
+            known.update(op.results)
     return found
 
 

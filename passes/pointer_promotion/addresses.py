@@ -252,6 +252,19 @@ def _shifted(addresses: Addresses, op: Operation) -> Expression:
     return replace(one, sum=multiply(one.sum, constant(1 << places)))
 
 
+def _quotient(addresses: Addresses, op: Operation) -> Expression:
+    """By a number that divides all terms: nothing is left over."""
+    by = addresses.constant_of(op.operands[1])
+    try:
+        one = addresses.of(op.operands[0])
+    except NotAffine:
+        return _opaque(addresses, op)
+    if by is None or by < 1 or one.base is not None or one.wrapped or any(times % by for times in one.sum.values()):
+        return _opaque(addresses, op)
+    fits = Fits(one.sum, shape_of(op.operands[0].type), bits(op.operands[0].type))
+    return replace(one, sum={terms: times // by for terms, times in one.sum.items()}, fits=(*one.fits, fits))
+
+
 def _opaque(addresses: Addresses, op: Operation) -> Expression:
     if isinstance(op.result.type, ScalarType):
         return addresses.atom(op.result)
@@ -350,6 +363,7 @@ _RULES = {
     "arith.subi": lambda a, op: _sum(-1, a, op),
     "arith.muli": _product,
     "arith.shli": _shifted,
+    "arith.divsi": _quotient,
     "arith.constant": _number,
     "arith.extsi": _widened,
     "arith.index_cast": _widened,

@@ -12,13 +12,16 @@ import triton.language as tl
 
 import wspec
 from tests.support.cases import odd_cases
+from tests.support.compiling import lowered
 from tests.support.goldens import ROOT
 from wspec.bridge import backend, compile, proof
 from wspec.bridge.plain import PlainSpills
 from wspec.diagnostics import Remark
+from wspec.options import Options
 from wspec.plan.plan import Plan
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.variants import variant_signature
+from wspec.verdict import Judge
 
 SERIALIZED = "ptxas info    : (C7513) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
 
@@ -96,6 +99,22 @@ def test_what_ptxas_may_lose_is_not_run_without_the_gate_either(
     report = wspec.offline(kernel.function, given.types, given.values, **given.options, gate="off").outcome()
     assert report.specialized is runs
     assert runs or [one.code for one in report.remarks][-1] == "miscompiled"
+
+
+@pytest.mark.parametrize("code", ["registers", "check-undecided"])
+def test_tiles_that_are_turned_lose_their_rings_at_last(code: str) -> None:
+    texts = {name: generic(name) for name in ("dequantized_turned", "dequantized_a")}
+    judge = Judge(Options(gate="off"))
+    asked = {name: [one.name for one in judge.alternatives(judge(text), code)] for name, text in texts.items()}
+    assert not any("turned_tiles" in name for name in asked["dequantized_a"])
+    without = [at for at, name in enumerate(asked["dequantized_turned"]) if "turned_tiles=False" in name]
+    assert without and without[-1] == len(asked["dequantized_turned"]) - 1
+    assert without == list(range(without[0], without[-1] + 1))
+
+
+def generic(name: str) -> str:
+    """The TTGIR of an odd kernel."""
+    return lowered(next(case for case in odd_cases() if case.name == name))
 
 
 def test_what_is_not_proved_is_tried_with_a_block_for_each_tile(

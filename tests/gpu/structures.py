@@ -274,6 +274,12 @@ def dequantized_b(tile: Tile, size: Size, device: str) -> Launch:
     return p.launch(p.a_desc, desc(w, tile.k, tile.n), p.c_desc, p.k, expected=lambda: p.truth(b=w))
 
 
+def dequantized_turned(tile: Tile, size: Size, device: str) -> Launch:
+    p = Product(tile, size, device)
+    w = integers(device, -8, 8, p.inner, p.m)
+    return p.launch(desc(w, tile.k, tile.m), p.b_desc, p.c_desc, p.k, expected=lambda: p.truth(a=w.T))
+
+
 def block_scales(tile: Tile, size: Size, device: str) -> Launch:
     p = Product(tile, size, device, exact=True)
     stored = p.factor(p.n, p.inner)

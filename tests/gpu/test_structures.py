@@ -145,6 +145,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("branch_beside", T128, T64, NARROW, EXACT),
     *jobs("dequantized_a", T128, T64, NARROW),
     *jobs("dequantized_b", T128, T64, NARROW),
+    *jobs("dequantized_turned", T128, T64, NARROW),
     *jobs("block_scales", FP8, T64, T128, LOW_FP8),
     *jobs("device_descriptors", T128, T64, WIDE, sizes=NOT_ZERO, variants=[("default", "depth 1")]),
     *jobs("row_sums", T128, T64, NARROW, sizes=TALL, variants=[("default", "one consumer")], AXIS=0),

@@ -38,10 +38,12 @@ def test_loaded_tiles_and_products_do_not(case: Case) -> None:
 def test_blocks_share_and_groups_hide() -> None:
     loop = hot_loop(next(case for case in odd_cases() if case.name == "dequantized_a"))
     work = loop_work(loop, H200)
-    alone, plain = converting_cycles(loop, work, 1, 1, 0.0, H200)
+    alone, plain = converting_cycles(loop, work, 1, 1, 0.0, 0.0, H200)
     assert plain > alone > work.mma + work.compute
-    assert converting_cycles(loop, work, 1, 2, 0.0, H200)[0] < alone
-    assert converting_cycles(loop, work, 2, 1, 0.0, H200)[0] >= alone / 2
+    assert converting_cycles(loop, work, 1, 2, 0.0, 0.0, H200)[0] < alone
+    assert converting_cycles(loop, work, 2, 1, 0.0, 0.0, H200)[0] >= alone / 2
+    assert converting_cycles(loop, work, 1, 1, 0.0, 500.0, H200) == (alone + 500.0, plain)
+    assert converting_cycles(loop, work, 1, 1, 500.0, 0.0, H200)[0] > alone
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.support.proved import assert_proved
 from tests.support.verified import specialize
 from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Declined, Remark
+from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import Outcome
 from wspec.plan.partition import hot_loops
@@ -60,6 +61,17 @@ def test_loads_without_a_name_get_different_ones() -> None:
 def test_loads_of_one_tensor_in_loops_that_follow_each_other_share_a_ring() -> None:
     assert [len(channel.loads) for channel in plan_of(CAUSAL).channels] == [1, 2, 2]
     assert [len(channel.loads) for channel in plan_of(ODD["attention_masked"]).channels] == [1, 1, 1]
+
+
+def test_tiles_that_are_turned_in_registers_have_rings() -> None:
+    """Where there is room: otherwise, and where nobody wants them, a consumer waits for such a tile."""
+    turned = ODD["dequantized_turned"]
+    both, one = plan_of(turned), plan_of(turned, turned_tiles=False)
+    assert ([ring.name for ring in both.channels], [ring.name for ring in one.channels]) == (["w", "x"], ["x"])
+    waits = one.prediction.iteration_cycles - both.prediction.iteration_cycles
+    assert waits >= load_machine("h200").tma_dram_latency
+    assert [ring.name for ring in plan_of(turned, depth=12).channels] == ["x"]
+    assert reason(turned, depth=12, turned_tiles=True).code == "shared-memory"
 
 
 def test_what_is_filled_once_is_one_deep_and_never_released() -> None:

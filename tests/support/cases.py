@@ -108,6 +108,8 @@ def _operands() -> Iterator[Case]:
     alone = {"options": {"gate": "off", "chain": "off"}}  # chains have tests of their own
     yield case("dequantized_a", {**weights, "scale_ptr": "*fp32:16", "k": "i32:16"}, TILE, **alone)
     yield case("dequantized_b", without(GEMM, "b_desc", w_desc=desc(64, 128, "i8")), TILE, **alone)
+    turned = {**weights, "w_desc": desc(64, 128, "i8"), "k": "i32:16"}
+    yield case("dequantized_turned", turned, TILE, replicas=1, **alone)
     yield case("read_twice", {**GEMM, "s_ptr": "*fp32:16"}, TILE)
     tf32 = {"a_desc": desc(128, 32, "fp32"), "b_desc": desc(128, 32, "fp32"), "c_desc": desc(128, 128, "fp32")}
     yield case("tf32", {**tf32, "k": "i32"}, {**TILE, "BK": 32}, odd.gemm_transposed)

@@ -261,6 +261,16 @@ def dequantized_b(a_desc, w_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr,
 
 
 @triton.jit
+def dequantized_turned(w_desc, x_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        w = tl.trans(w_desc.load([i, row])).to(tl.float16)
+        acc = tl.dot(w, x_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
 def block_scales(a_desc, b_desc, c_desc, scale_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)

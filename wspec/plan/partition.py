@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
-from wspec.ir.loc import Location
+from wspec.ir.loc import Location, value_name
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
@@ -24,6 +24,7 @@ from wspec.plan.graph import BARRIERS, LOADS, STORES, Dataflow, loops_around
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.plan import source_warps
 from wspec.plan.pointer_loads import hindrance, is_copied, is_volatile
+from wspec.tile_scheduler.names import TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ def walks_by_programs(loop: Operation) -> bool:
     """Does a loop around this one begin at the program's own number: does the kernel walk over tiles by itself?"""
     begins = [outer.operands[0].op for outer in loops_around(loop)]
     return any(begin is not None and begin.name == "tt.get_program_id" for begin in begins)
+
+
+def walks_by_table(loop: Operation) -> bool:
+    """Is it the loop over tiles that wspec has put around the kernel?"""
+    value = loop.operands[1]
+    while value.op is not None and value.op.name in ("tt.load", "tt.addptr"):
+        value = value.op.operands[0]
+    return value.op is None and value_name(value.location) == TABLE
 
 
 def find_sites(flow: Dataflow, turned: bool = True) -> list[Site]:

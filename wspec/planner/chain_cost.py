@@ -17,7 +17,7 @@ from wspec.ir.types import MemDescType, TensorType
 from wspec.model import estimate
 from wspec.model.fitted import CORE_RATE, HELPER_SMEM, TILE_TRIPS
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration, byte_size, heaviest, iteration, loop_work
+from wspec.model.operations import Iteration, byte_size, heaviest, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
 from wspec.plan.plan import Channel, Plan, Prediction, Task
 from wspec.plan.stores import OWN, SUBTILES
@@ -81,13 +81,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         return waited + exposed / TILE_TRIPS
     if cut.converts:
         loop = heaviest(inside, machine)
-        cuts = (op for op in loop.walk() if id_of(op) in cut.before)
-        shared = any(channel.sliced for channel in chained.values if _of(cut, channel))
-        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / CORE_RATE
-        return max(
-            cycles + again / single.blocks_per_sm,
-            memory_wait(single, _dots(loop), loop_work(loop, machine).mma, machine),
-        )
+        return max(cycles, memory_wait(single, _dots(loop), loop_work(loop, machine).mma, machine))
     return cycles
 
 

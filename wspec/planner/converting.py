@@ -32,24 +32,26 @@ def _converting(loop: Operation) -> list[Operation]:
 
 
 def converting_cycles(
-    loop: Operation, work: Iteration, blocks: int, replicas: int, waits: float, machine: Machine
+    loop: Operation, work: Iteration, blocks: int, replicas: int, again: float, waits: float, machine: Machine
 ) -> tuple[float, float]:
     """(cycles of an iteration of the specialized loop on an SM that `blocks` blocks share, of the plain one).
 
     `replicas` consumer groups of a block hide each other's arithmetic. Loads through pointers, of scales say, have
-    nobody to run ahead with them. `waits`: cycles in which a consumer waits for tiles that it loads itself.
+    nobody to run ahead with them. `again`: cycles of the CUDA cores for what each group computes that another one
+    computes too; `waits`: cycles in which a group waits for tiles that it loads itself.
     """
     packed = with_packed(work, loop, machine)
     extra = sum(_stored(value, loop, machine) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2])
     if any(op.name == "tt.load" and isinstance(op.result.type, TensorType) for op in loop.walk()):
         extra += machine.l2_latency
-    longer, shorter = max(work.mma, packed.compute / CORE_RATE), min(work.mma, packed.compute / CORE_RATE)
+    computed = packed.compute + again
+    longer, shorter = max(work.mma, computed / CORE_RATE), min(work.mma, computed / CORE_RATE)
     handed = REGISTER_OPERAND * len(_converting(loop))
     alone = handed + longer + shorter / replicas + extra + waits
     pairs = sum(elements(one.source.type) for one in find_packed(loop.walk(), 1) if one.field.is_signed_byte)
     compute = work.compute + pairs * UNPACKED_PAIR / machine.fma
     plain = handed + PLAIN_CONVERTING + work.mma + compute / CORE_RATE + extra
-    return max(alone / blocks, packed.compute, work.mma, work.tma), max(plain / blocks, compute, work.mma, work.tma)
+    return max(alone / blocks, computed, work.mma, work.tma), max(plain / blocks, compute, work.mma, work.tma)
 
 
 def _made(value: Value) -> Operation | None:

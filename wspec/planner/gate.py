@@ -19,7 +19,7 @@ from wspec.model.operations import Iteration, byte_size, heaviest, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.graph import loops_around
-from wspec.plan.partition import decline, walks_by_programs
+from wspec.plan.partition import decline, walks_by_programs, walks_by_table
 from wspec.plan.plan import Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
 from wspec.planner.converting import converting_cycles, converts
@@ -35,6 +35,7 @@ class SpecializedLoops:
     overlaps: bool  # does an iteration of a chain of dots run beside the next one?
     depth: int  # buffers of the rings
     streamed: frozenset[int]  # loads that fill them
+    again: Callable[[Operation], float]  # CUDA cores' cycles of a loop for what groups compute that others compute too
     copied: frozenset[Operation] = frozenset()  # loads that the producer's threads make themselves
     borrowing: frozenset[int] = frozenset()  # loads that use another one's barriers
 
@@ -70,8 +71,8 @@ def predict(
         before = max(estimate.cycles(replace(plain, work=replace(work, tma=0.0))) + beside, work.tma)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
     if converts(loop):
-        waits = own_loads_cycles(loop, arranged.streamed, machine)
-        cycles, before = converting_cycles(loop, work, arranged.blocks, ours.block_groups, waits, machine)
+        again, waits = arranged.again(loop), own_loads_cycles(loop, arranged.streamed, machine)
+        cycles, before = converting_cycles(loop, work, arranged.blocks, ours.block_groups, again, waits, machine)
         bounds["converting operands"] = cycles
     if any(load.is_inside(one) for load in copied for one in loops):
         size = sum(byte_size(load.result.type) for load in copied if load.is_inside(loop))
@@ -113,7 +114,12 @@ def _plain(
 
 
 def own_loads_cycles(loop: Operation, streamed: Collection[int], machine: Machine) -> float:
-    """Of an iteration of a task, waiting for the boxes that it loads itself, one after the other."""
+    """Of an iteration of a task, waiting for the boxes that it loads itself, one after the other.
+
+    In a loop over tiles that wspec has made the kernel as it was written waits for them too.
+    """
+    if walks_by_table(loop):
+        return 0.0
     own = [op for op in loop.walk() if op.name == "tt.descriptor_load" and id_of(op) not in streamed]
     return sum(estimate.round_trip(byte_size(load.result.type), 0, 0, machine) for load in own)
 

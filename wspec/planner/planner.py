@@ -17,9 +17,9 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration, byte_size
+from wspec.model.operations import Iteration, byte_size, iteration
 from wspec.options import Options
-from wspec.passes.data_partition.choice import choose_replicas
+from wspec.passes.data_partition.choice import choose_replicas, repeated
 from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
 from wspec.passes.ping_pong.choice import choose_ping_pong
 from wspec.passes.shared_barriers.choice import shares_barriers
@@ -216,7 +216,12 @@ def _without_chain(
     depth = min((one.depth for one in channels if one.streams), default=1)
     borrowing = frozenset(load for one in channels if one.barriers for load in one.loads)
     streamed = frozenset(load for one in channels for load in one.loads)
-    arranged = SpecializedLoops(groups, blocks, late, depth, streamed, copied, borrowing)
+
+    def again(loop: Operation) -> float:
+        others = replicas // size_of(function) - 1
+        return others * iteration(repeated(loop, [site.load for site in sites], sliced), machine).compute
+
+    arranged = SpecializedLoops(groups, blocks, late, depth, streamed, again, copied, borrowing)
     prediction = predict(loops, warps, arranged, ours, machine)
     subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(

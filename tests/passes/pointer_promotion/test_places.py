@@ -290,3 +290,19 @@ def test_columns_whose_end_varies_stay() -> None:
     types = {"x": "*fp16:16", "out": "*fp16:16", "chunk": "i32", "n": "i32", "pitch": "i32:16"}
     left = both(ragged_columns, types, BLOCK=32)[2].left
     assert any("where its columns end varies between programs" in why for _, why in left)
+
+
+@triton.jit
+def packed(x, out, columns, s_row, BLOCK: tl.constexpr, BY: tl.constexpr):
+    """Columns that are counted `BY` to an element, as those of weights of a few bits are."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inner = tl.arange(0, BLOCK)
+    for at in range(0, columns, BLOCK * BY):
+        places = rows[:, None] * s_row + (at // BY + inner)[None, :]
+        tl.store(out + places, tl.load(x + places) + 1)
+
+
+@pytest.mark.parametrize("by", [2, 8])
+def test_columns_that_are_counted_in_parts(by: int) -> None:
+    x = numbers(64, 96)
+    same(packed, {"x": x, "out": torch.zeros_like(x), "columns": 96 * by, "s_row": 96}, (2, 1, 1), 1, BLOCK=32, BY=by)
