@@ -393,3 +393,68 @@ def in_stages(
     tl.store(Lse + pair * N + rows, top + tl.math.log2(total))
     out_at = tl.make_block_ptr(Out + begin, (N, D), (s_row, 1), (block * BM, 0), (BM, D), (1, 0))
     tl.store(out_at, (acc / total[:, None]).to(Out.dtype.element_ty))
+
+
+@triton.jit
+def with_sinks(
+    Q, K, V, Out, SINK, sh, sn, window, scale, FIRST: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """The first keys, then those of a window, and a learnt logit besides."""
+    pm = tl.program_id(0)
+    h = tl.program_id(1)
+    rows = pm * BM + tl.arange(0, BM)
+    on = tl.arange(0, BN)
+    d = tl.arange(0, D)
+    q = tl.load(Q + h * sh + rows[:, None] * sn + d[None, :])
+    m = tl.zeros([BM], tl.float32) + tl.load(SINK + h).to(tl.float32)
+    total = tl.full([BM], 1.0, tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for s in range(0, tl.minimum(FIRST, (pm + 1) * BM), BN):
+        k = tl.load(K + h * sh + (s + on)[None, :] * sn + d[:, None])
+        qk = tl.where(rows[:, None] >= (s + on)[None, :], tl.dot(q, k) * scale, -1e9)
+        most = tl.maximum(m, tl.max(qk, 1))
+        p = tl.exp(qk - most[:, None])
+        alpha = tl.exp(m - most)
+        total = total * alpha + tl.sum(p, 1)
+        v = tl.load(V + h * sh + (s + on)[:, None] * sn + d[None, :])
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = most
+    for s in range(tl.maximum(FIRST, (pm * BM - window) // BN * BN), (pm + 1) * BM, BN):
+        k = tl.load(K + h * sh + (s + on)[None, :] * sn + d[:, None])
+        apart = rows[:, None] - (s + on)[None, :]
+        qk = tl.where((apart >= 0) & (apart < window), tl.dot(q, k) * scale, -1e9)
+        most = tl.maximum(m, tl.max(qk, 1))
+        p = tl.exp(qk - most[:, None])
+        alpha = tl.exp(m - most)
+        total = total * alpha + tl.sum(p, 1)
+        v = tl.load(V + h * sh + (s + on)[:, None] * sn + d[None, :])
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+        m = most
+    tl.store(Out + h * sh + rows[:, None] * sn + d[None, :], (acc / total[:, None]).to(Out.dtype.element_ty))
+
+
+@triton.jit
+def masked_blocks(Q, K, V, Out, MASK, sh, sn, count, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """A number says whether a block of keys counts: both products stand in a branch."""
+    pm = tl.program_id(0)
+    h = tl.program_id(1)
+    rows = pm * BM + tl.arange(0, BM)
+    on = tl.arange(0, BN)
+    d = tl.arange(0, D)
+    q = tl.load(Q + h * sh + rows[:, None] * sn + d[None, :])
+    m = tl.full([BM], -1e9, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for j in range(0, count):
+        if tl.load(MASK + pm * count + j) != 0:
+            k = tl.load(K + h * sh + (j * BN + on)[None, :] * sn + d[:, None])
+            qk = tl.dot(q, k) * scale
+            most = tl.maximum(m, tl.max(qk, 1))
+            p = tl.exp(qk - most[:, None])
+            alpha = tl.exp(m - most)
+            total = total * alpha + tl.sum(p, 1)
+            v = tl.load(V + h * sh + (j * BN + on)[:, None] * sn + d[None, :])
+            acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
+            m = most
+    total = tl.where(total == 0, 1.0, total)
+    tl.store(Out + h * sh + rows[:, None] * sn + d[None, :], (acc / total[:, None]).to(Out.dtype.element_ty))

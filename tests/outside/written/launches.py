@@ -153,6 +153,20 @@ def in_stages(new: _Tensors, meta: Meta, batch: int, heads: int, length: int) ->
     return Launch(attention.in_stages, (length // meta["BM"], batch * heads, 1), arguments, (out, lse), meta)
 
 
+def with_sinks(new: _Tensors, meta: Meta, heads: int, length: int, window: int) -> Launch:
+    q, k, v = (new(heads, length, meta["D"]) for _ in range(3))
+    out, sink = torch.zeros_like(q), new(heads)
+    arguments = (q, k, v, out, sink, length * meta["D"], meta["D"], window, 0.1)
+    return Launch(attention.with_sinks, (length // meta["BM"], heads, 1), arguments, (out,), meta)
+
+
+def masked_blocks(new: _Tensors, meta: Meta, heads: int, length: int) -> Launch:
+    q, k, v = (new(heads, length, meta["D"]) for _ in range(3))
+    out, rows, blocks = torch.zeros_like(q), length // meta["BM"], length // meta["BN"]
+    arguments = (q, k, v, out, new.whole(0, 2, rows, blocks), length * meta["D"], meta["D"], blocks, 0.1)
+    return Launch(attention.masked_blocks, (rows, heads, 1), arguments, (out,), meta)
+
+
 # -------------------------------------------------------------------------------------------------- products
 
 
@@ -257,6 +271,26 @@ def int4_groups(new: _Tensors, meta: Meta, shape: tuple[int, int, int]) -> Launc
     return Launch(products.int4_groups, _tiles(shape, meta), (new(m, k), weights, scales, c, m, n, k), (c,), meta)
 
 
+def int4_pairs(new: _Tensors, meta: Meta, shape: tuple[int, int, int]) -> Launch:
+    m, n, k = shape
+    weights, scales = new.whole(-128, 127, n, k // 2, dtype=torch.int8), new(n, k // meta["BK"], scale=0.1)
+    c = new.zeros(m, n)
+    return Launch(products.int4_pairs, _tiles(shape, meta), (new(m, k), weights, scales, c, m, n, k), (c,), meta)
+
+
+def mx_scaled(new: _Tensors, meta: Meta, shape: tuple[int, int, int]) -> Launch:
+    m, n, k = shape
+    a, b, c = new(m, k, dtype=FP8), new(n, k, dtype=FP8), new.zeros(m, n)
+    sa, sb = (new.whole(120, 130, rows, k // 32, dtype=torch.uint8) for rows in (m, n))
+    return Launch(products.mx_scaled, _tiles(shape, meta), (a, sa, b, sb, c, m, n, k), (c,), meta)
+
+
+def normalized(new: _Tensors, meta: Meta, shape: tuple[int, int, int]) -> Launch:
+    m, n, k = shape
+    x, gain, w, y = new(m, k), new(k), new(n, k, scale=0.05), new.zeros(m, n)
+    return Launch(products.normalized, _tiles(shape, meta), (x, gain, w, y, m, n, k, 1e-5), (y,), meta)
+
+
 def device_descriptors(new: _Tensors, meta: Meta, shape: tuple[int, int, int]) -> Launch:
     m, n, k = shape
     c = new.zeros(m, n)
@@ -307,6 +341,14 @@ def chunk_outputs(new: _Tensors, meta: Meta, batch: int, length: int) -> Launch:
     return Launch(scans.chunk_outputs, grid, (q, k, v, state, out, length, 0.1), (out,), meta)
 
 
+def gated_states(new: _Tensors, meta: Meta, heads: int, length: int) -> Launch:
+    k, v = new(heads, length, meta["DK"]), new(heads, length, meta["DV"])
+    gates = -new.uniform(heads, length, meta["DK"]).cumsum(1) / 100
+    out = new.zeros(heads, cdiv(length, meta["BT"]), meta["DK"], meta["DV"])
+    grid = (meta["DK"] // meta["BK"], meta["DV"] // meta["BV"], heads)
+    return Launch(scans.gated_states, grid, (k, v, gates, out, length), (out,), meta)
+
+
 # ----------------------------------------------------------------------------------------------------- cases
 
 
@@ -346,6 +388,9 @@ CASES: list[Case] = [
     *[Case(in_stages, {"batch": 4, "heads": 16, "length": 4096}, _keys(*tile, width, warps, CAUSAL=causal))
       for width in (64, 128) for causal in (False, True)
       for *tile, warps in ((128, 64, 4), (128, 128, 8), (64, 64, 4))],
+    *_of(with_sinks, [{"heads": 64, "length": 4096, "window": 512}],
+         [_keys(128, 64, 64, 8, FIRST=64), _keys(64, 64, 128, 4, FIRST=64)]),
+    *_of(masked_blocks, [{"heads": 32, "length": 4096}], [_keys(128, 64, 128, 8), _keys(64, 64, 64, 4)]),
     *_of(grouped, [{"columns": 3072, "depth": 2048}], [LARGE | WALKING, SMALL | WALKING]),
     *_of(batched_gelu, [{"batch": 8, "shape": (1024, 4096, 1024)}, {"batch": 3, "shape": (777, 1500, 2000)}],
          [LARGE, _tile(64, 128, 32, 4)]),
@@ -364,6 +409,9 @@ CASES: list[Case] = [
          [{"N": 128, "BM": 128, "BH": 128, "BK": 64, "num_warps": 8, "num_stages": 3}]),
     *_of(lower_triangle, [{"rows": 4096, "depth": 4096}], [{"BM": 128, "BK": 64, "num_warps": 8, "num_stages": 3}]),
     *_of(int4_groups, [{"shape": (2048, 4096, 4096)}], [LARGE | {"GROUP": 128}]),
+    *_of(int4_pairs, [{"shape": (2048, 4096, 4096)}, {"shape": (64, 4096, 4096)}], [_tile(64, 128, 128, 4)]),
+    *_of(mx_scaled, [{"shape": (2048, 4096, 4096)}], [_tile(128, 128, 128, 8)]),
+    *_of(normalized, [{"shape": (4096, 4096, 4096)}], [LARGE, SMALL]),
     *_of(device_descriptors, [{"shape": (4096, 4096, 4096)}, {"shape": (2000, 3000, 1504)}], [LARGE | WALKING]),
     *_of(block_pointers, [{"shape": (4096, 4096, 4096)}, {"shape": (2000, 3000, 1504)}],
          [LARGE, _tile(64, 128, 32, 4, 4)]),
@@ -380,4 +428,7 @@ CASES: list[Case] = [
       for rows in (128, 64)],
     Case(chunk_outputs, {"batch": 64, "length": 4000},
          {"BT": 64, "BK": 64, "BV": 64, "K": 128, "V": 128, "H": 4, "num_warps": 4, "num_stages": 3}),
+    *[Case(gated_states, {"heads": 64, "length": 4000},
+           {"BT": 64, "DK": 128, "DV": 256, "BK": rows, "BV": 128, "num_warps": warps, "num_stages": stages})
+      for rows, warps, stages in ((64, 4, 3), (128, 8, 2))],
 ]  # fmt: skip

@@ -390,3 +390,58 @@ def added(A, B, R, C, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.conste
     ok2 = (om[:, None] < M) & (on[None, :] < N)
     acc += tl.load(R + at, mask=ok2, other=0.0).to(tl.float32)
     tl.store(C + at, acc.to(C.dtype.element_ty), mask=ok2)
+
+
+@triton.jit
+def int4_pairs(A, Q, SC, C, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Two weights in a byte of a row, made neighbours in registers."""
+    om = tl.program_id(0) * BM + tl.arange(0, BM)
+    on = tl.program_id(1) * BN + tl.arange(0, BN)
+    ok = tl.arange(0, BK)
+    oh = tl.arange(0, BK // 2)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(A + om[:, None] * K + (k + ok)[None, :], mask=om[:, None] < M, other=0.0)
+        q = tl.load(Q + on[:, None] * (K // 2) + (k // 2 + oh)[None, :])
+        low = ((q << 4) >> 4).to(tl.float32)
+        high = (q >> 4).to(tl.float32)
+        scale = tl.load(SC + on * (K // BK) + k // BK)
+        w = tl.join(low, high).reshape(BN, BK) * scale[:, None]
+        acc = tl.dot(a, w.to(a.dtype).T, acc)
+    tl.store(C + om[:, None] * N + on[None, :], acc.to(C.dtype.element_ty), mask=om[:, None] < M)
+
+
+@triton.jit
+def mx_scaled(A, SA, B, SB, C, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """fp8 with a scale for 32 numbers, which Hopper multiplies as bf16."""
+    om = tl.program_id(0) * BM + tl.arange(0, BM)
+    on = tl.program_id(1) * BN + tl.arange(0, BN)
+    ok = tl.arange(0, BK)
+    og = tl.arange(0, BK // 32)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(A + om[:, None] * K + (k + ok)[None, :])
+        b = tl.load(B + on[:, None] * K + (k + ok)[None, :])
+        sa = tl.load(SA + om[:, None] * (K // 32) + (k // 32 + og)[None, :])
+        sb = tl.load(SB + on[:, None] * (K // 32) + (k // 32 + og)[None, :])
+        acc = tl.dot_scaled(a, sa, "e4m3", b.T, sb, "e4m3", acc)
+    tl.store(C + om[:, None] * N + on[None, :], acc.to(C.dtype.element_ty))
+
+
+@triton.jit
+def normalized(X, G, W, Y, M, N, K, eps, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A product of rows that are normalized on the way, by what is summed beside it."""
+    om = tl.program_id(0) * BM + tl.arange(0, BM)
+    on = tl.program_id(1) * BN + tl.arange(0, BN)
+    ok = tl.arange(0, BK)
+    acc = tl.zeros([BM, BN], tl.float32)
+    squares = tl.zeros([BM], tl.float32)
+    for k in range(0, K, BK):
+        x = tl.load(X + om[:, None] * K + (k + ok)[None, :], mask=om[:, None] < M, other=0.0)
+        g = tl.load(G + k + ok)
+        w = tl.load(W + on[:, None] * K + (k + ok)[None, :], mask=on[:, None] < N, other=0.0)
+        x32 = x.to(tl.float32)
+        squares += tl.sum(x32 * x32, 1)
+        acc = tl.dot((x32 * g[None, :].to(tl.float32)).to(x.dtype), w.T, acc)
+    acc = acc * tl.rsqrt(squares / K + eps)[:, None]
+    tl.store(Y + om[:, None] * N + on[None, :], acc.to(Y.dtype.element_ty), mask=(om[:, None] < M) & (on[None, :] < N))

@@ -114,3 +114,29 @@ def chunk_outputs(
     b_o = (b_o + tl.dot(b_s.to(b_v.dtype), b_v)) * scale
     p_o = tl.make_block_ptr(o + i_bh * T * V, (T, V), (V, 1), (i_t * BT, i_v * BV), (BT, BV), (1, 0))
     tl.store(p_o, b_o.to(p_o.dtype.element_ty), boundary_check=(0, 1))
+
+
+@triton.jit
+def gated_states(
+    K, V, G, Out, T, BT: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr
+):
+    """The state before each chunk, with a gate for each of its rows; keys come transposed."""
+    i_k, i_v, i_h = (tl.program_id(0), tl.program_id(1), tl.program_id(2))
+    NT = tl.cdiv(T, BT)
+    s = tl.zeros([BK, BV], tl.float32)
+    for c in range(0, NT):
+        p_s = tl.make_block_ptr(
+            Out + (i_h * NT + c) * DK * DV, (DK, DV), (DV, 1), (i_k * BK, i_v * BV), (BK, BV), (1, 0)
+        )
+        tl.store(p_s, s.to(Out.dtype.element_ty), boundary_check=(0, 1))
+        p_k = tl.make_block_ptr(K + i_h * T * DK, (DK, T), (1, DK), (i_k * BK, c * BT), (BK, BT), (0, 1))
+        p_g = tl.make_block_ptr(G + i_h * T * DK, (DK, T), (1, DK), (i_k * BK, c * BT), (BK, BT), (0, 1))
+        p_v = tl.make_block_ptr(V + i_h * T * DV, (T, DV), (DV, 1), (c * BT, i_v * BV), (BT, BV), (1, 0))
+        k = tl.load(p_k, boundary_check=(0, 1))
+        g = tl.load(p_g, boundary_check=(0, 1))
+        v = tl.load(p_v, boundary_check=(0, 1))
+        last = min(c * BT + BT, T) - 1
+        gate = tl.load(G + (i_h * T + last) * DK + i_k * BK + tl.arange(0, BK))
+        s *= tl.exp(gate)[:, None]
+        k = (k.to(tl.float32) * tl.exp(gate[:, None] - g)).to(k.dtype)
+        s += tl.dot(k, v)
