@@ -16,7 +16,6 @@ from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.plan.fill import Fill
-from wspec.plan.partition import TURNS
 from wspec.plan.plan import Plan, is_shallow
 from wspec.plan.registers import launch_registers
 from wspec.tile_scheduler import TABLE, LaunchWay
@@ -105,6 +104,8 @@ class Judge:
         consumer, as two of them store in no order. Where either is so, at last: without rings for tiles that are turned
         or reshaped in registers. None for a plan that a person gave.
         """
+        from wspec.plan.partition import TURNS
+
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options

@@ -11,9 +11,16 @@ import wspec
 from tests.outside.written.__main__ import SAME, agreed
 from tests.outside.written.launches import CASES, Case, Launch
 
-PLAIN = {"backward_queries 64 2048 128x64x64 w8": "gate-slower"}
+PLAIN = {
+    "backward_queries 64 2048 128x64x64 w8": "gate-slower",
+    "gated_states 64 4000 64x128x128 w8": "registers",
+}
 """Those that are left as they were written, and why."""
-ALWAYS = ("in_stages 4 16 4096 128x128x128 w8 causal", "chunk_outputs 64 4000 64x64x64 w4")
+ALWAYS = (
+    "in_stages 4 16 4096 128x128x128 w8 causal",
+    "chunk_outputs 64 4000 64x64x64 w4",
+    "gated_states 64 4000 64x64x128 w4",
+)
 """With --slow all are compiled."""
 
 
