@@ -97,6 +97,7 @@ def test_attention_has_teams_for_long_sequences(driver: FakeDriver, capsys: pyte
     assert "no launch has" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_narrow_tiles_have_teams_of_four(driver: FakeDriver) -> None:
     kernel, tile = wspec.compile(attention.attention_fwd, remarks="off"), attention.Config(64, 64, 4)
     groups = []

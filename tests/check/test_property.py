@@ -70,7 +70,7 @@ def _told(program: Program, *more: object) -> str:
     return "\n".join(map(str, (program.text, *program.story, *more)))
 
 
-@_settings(40)
+@_settings(25)
 @given(_picks())
 def test_right_programs_are_proved(pick: Pick) -> None:
     program = make(pick)
@@ -79,7 +79,7 @@ def test_right_programs_are_proved(pick: Pick) -> None:
     assert (found := _fault(program, 2)) is None, _told(program, found)
 
 
-@_settings(60)
+@_settings(40)
 @given(_picks(), st.integers(1, 2))
 def test_spoiled_programs_are_not_proved_unless_they_are_right(pick: Pick, faults: int) -> None:
     program = make(pick)
@@ -93,7 +93,7 @@ def test_spoiled_programs_are_not_proved_unless_they_are_right(pick: Pick, fault
         assert (found := _fault(program, 3)) is None, _told(program, found)
 
 
-@_settings(80)
+@_settings(50)
 @given(_picks())
 def test_signals_are_proved_when_they_are_right(pick: Pick) -> None:
     program = make_signals(pick)
@@ -102,7 +102,7 @@ def test_signals_are_proved_when_they_are_right(pick: Pick) -> None:
         assert (found := _fault(program, 2)) is None, _told(program, found)
 
 
-@_settings(70)
+@_settings(45)
 @given(_picks())
 def test_what_is_proved_is_not_reached(pick: Pick) -> None:
     puzzle = Puzzle(pick)

@@ -63,6 +63,7 @@ def test_arguments_fit() -> None:
         assert set(given) == set(parameters(case.program))
 
 
+@pytest.mark.slow
 def test_the_reference_understands_all() -> None:
     """And few launches are such that rounding decides; outputs are written, and mostly known."""
     unsure = 0

@@ -18,6 +18,7 @@ from tests.mutants.mutate import BY_NAME
 from tests.mutants.table import BAD
 from tests.support.disjoint import all_apart
 from tests.support.goldens import assert_golden
+from tests.support.seldom import one_of
 from wspec.check import check
 
 ALWAYS = {"double-wait", "double-fence", "double-store-wait", "swap-tiles", "late-fence"}
@@ -36,18 +37,18 @@ def judged(kernel: str, runs: int = FEW) -> list[Judgement]:
     return [one for operator in BY_NAME for one in judge.by(operator)]
 
 
-@pytest.mark.parametrize("name", goldens())
+@pytest.mark.parametrize("name", one_of(2, goldens()))
 def test_unchanged_kernels_are_proved(name: str) -> None:
     found = check(module := goldens()[name].module(), disjoint=all_apart(module))
     assert found.ok, str(found)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", one_of(2, KERNELS))
 def test_what_is_wrong_in_some_order_is_refused(kernel: str) -> None:
     assert [str(one) for one in judged(kernel) if one.verdict in BAD] == []
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", one_of(2, KERNELS))
 def test_every_operator_breaks_something(kernel: str) -> None:
     caught = Counter(one.operator for one in judged(kernel) if one.verdict == "caught")
     there = {one.operator for one in judged(kernel)}
@@ -56,6 +57,7 @@ def test_every_operator_breaks_something(kernel: str) -> None:
     assert caught.total() > 0.7 * len(judged(kernel))
 
 
+@pytest.mark.slow
 def test_what_is_accepted(update: bool) -> None:
     """Every mutant that is not refused, and why it does no harm."""
     lines = [_line(one) for kernel in KERNELS for one in judged(kernel) if one.verdict not in ("caught", "invalid")]

@@ -11,6 +11,7 @@ from tests.outside.__main__ import expected
 from tests.outside.build import ttgir
 from tests.outside.cases import CASES
 from tests.support.pinned import under_pinned
+from tests.support.seldom import one_of
 from wspec.check import Report, check
 from wspec.ir import read
 from wspec.ir.loc import UNKNOWN
@@ -23,7 +24,7 @@ def _case(name: str) -> Any:
     return pytest.param(name, marks=[under_pinned] if name.startswith("triton-ws-") else [])
 
 
-each_case = pytest.mark.parametrize("name", [_case(name) for name in CASES])
+each_case = pytest.mark.parametrize("name", one_of(2, [_case(name) for name in CASES]))
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import triton
 from tests.support.cases import left_alone, odd_cases, our_attention, our_matmul
 from tests.support.compiling import Case, binary, expected_place, outcome, place, plain_module
 from tests.support.invariants import assert_sound
+from tests.support.seldom import one_of
 from tests.support.worlds import assert_same_stores
 from wspec.bridge.versions import INSTALLED
 from wspec.kernels.matmul import Config, plain_configs
@@ -54,14 +55,8 @@ def assert_specialized(case: Case) -> None:
         assert set(found.ptxas_notes) <= case.notes, "ptxas took the asynchrony away from tensor core instructions"
 
 
-@pytest.mark.parametrize("case", TAKEN[::4], ids=str)
+@pytest.mark.parametrize("case", one_of(6, TAKEN), ids=str)
 def test_specialized(case: Case) -> None:
-    assert_specialized(case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [case for at, case in enumerate(TAKEN) if at % 4], ids=str)
-def test_specialized_too(case: Case) -> None:
     assert_specialized(case)
 
 

@@ -22,7 +22,7 @@ from wspec.ir.verify import verify
 from wspec.kernels import attention
 
 SETTINGS = hypothesis.settings(
-    max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=18, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
 # Reasons a tile or an option may give; anything else is about the kernel, and these kernels are fine.
 LIMITS = {"not-partitionable", "shared-memory", "registers", "gate-slower"}

@@ -143,6 +143,7 @@ def test_stamps_stand_where_they_were_put() -> None:
     assert re.search(r"DH|WH", text) is None, "between a wait and the dots behind it there is a stamp"
 
 
+@pytest.mark.slow
 def test_fewer_stamps_with_less_detail() -> None:
     counts = [tokens(detail).count("C") for detail in DETAILS]
     assert counts == sorted(counts) and counts[0] < counts[1] < counts[2]
