@@ -8,10 +8,9 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
 from wspec.options import Options
-from wspec.passes.data_partition.slicing import Conflict, Slicing, privatize_leaves, slice_rows, sources
+from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows, sources
 from wspec.plan.coarsening import size_of
 from wspec.plan.fill import fill_of
-from wspec.plan.graph import LOADS, Dataflow
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import source_warps
@@ -102,19 +101,7 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
                 found[id_of(op)] = _counted(op.result, dim)
         elif op.name == "tt.descriptor_store" and (dim := slicing.dim(op.operands[1])) is not None:
             found[id_of(op)] = _counted(op.operands[1], dim)
-    return _shared_memory(copy, slicing) or found
-
-
-def _shared_memory(function: Operation, slicing: Slicing) -> Conflict | None:
-    """A tile that is loaded and stored at one place, and not by rows: one replica stores it while others still load."""
-    flow = Dataflow(function)
-    for load in function.walk():
-        if load.name not in LOADS or slicing.dim(load.result) is not None:
-            continue
-        store = next(iter(flow.conflicts(load)), None)
-        if store is not None:
-            return Conflict(store, "one of them would store a tile that others load whole")
-    return None
+    return found
 
 
 def repeated(loop: Operation, loads: Sequence[Operation], sliced: Collection[int]) -> list[Operation]:
